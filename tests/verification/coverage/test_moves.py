@@ -12,6 +12,7 @@ from bnfold.verification.changes.extract import Subgraph
 from bnfold.verification.coverage.effects import normalised
 from bnfold.verification.coverage.learned import _TURNED
 from bnfold.verification.coverage.moves import another_setting, elsewhere, nudge, shares
+from bnfold.verification.coverage.mutants import Mutants
 from bnfold.verification.coverage.smooth import _epsilons
 from tests.verification.graphs import Depth, Weights, model
 
@@ -136,3 +137,17 @@ def test_an_expand_takes_one_for_any_size(
     before = model(f"{head} {{ e = Expand (x, t)  y = Sigmoid (e) }}", {"t": np.array(target)}, opset=17)
     after = model(f"{head} {{ y = Sigmoid (x) }}", {}, opset=17)
     assert verify(ir.load(before), ir.load(after), depth=depth, runtime="none").verified == is_right
+
+
+CHOSEN = ["element 0 of SequenceConstruct", "element 1 of SequenceConstruct", "element 1 of SequenceInsert"]
+
+
+@pytest.mark.parametrize(("position", "expected"), [("k", CHOSEN), ("one", [])])
+def test_each_element_that_a_computed_position_may_choose_is_moved(position: str, expected: list[str]) -> None:
+    body = f"""(float[2] x, int64 i, int64 k) => (float[2] y) {{ n = Neg (x)  q = SequenceConstruct (x, n)
+        e = SequenceErase (q, i)  s = SequenceInsert (e, x, i)  y = SequenceAt (s, {position}) }}"""
+    loaded = ir.load(model(body, {"one": np.array(1)}))
+    part = Subgraph(loaded.graph.outputs, loaded.graph.inputs)
+    found = Mutants(part, part, are_compared=True).found
+    assert sorted({mutant.what.rpartition(" ")[0] for mutant in found}) == expected
+    assert len(found) == 2 * len(expected)  # of either side

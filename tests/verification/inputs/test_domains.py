@@ -203,3 +203,11 @@ def test_a_sequence_may_be_shorter_than_what_is_taken_from_it(erased: int) -> No
         q = SequenceInsert (s{erased}, x, k)  y = SequenceAt (q, i) }}"""
     values = ir.load(model(body, {})).graph.values
     assert all(random_value(values[name], (), 0, sample) >= 0 for name in "ik" for sample in range(12))
+
+
+def test_the_samples_take_the_elements_of_a_sequence_in_turn() -> None:
+    body = """(float[4] x, int64 i, int64 k) => (float[4] y) { q = SequenceConstruct (x, x, x)  r = Identity (q)
+        s = SequenceInsert (r, x, k)  y = SequenceAt (s, i) }"""
+    values = ir.load(model(body, {})).graph.values
+    assert [int(random_value(values["i"], (), 7, sample)) for sample in range(6)] == [0, 1, 2, 3, 0, 1]
+    assert {int(random_value(values["k"], (), 7, sample)) for sample in range(40)} == {0, 1, 2, 3}

@@ -7,7 +7,14 @@ import pytest
 
 from bnfold import ir
 from bnfold.verification import verify
-from bnfold.verification.inputs.shapes import resized, sizes_beside, sizings
+from bnfold.verification.inputs.shapes import (
+    exchanged_sizes,
+    is_broadcast_inside,
+    longer,
+    resized,
+    sizes_beside,
+    sizings,
+)
 from bnfold.verification.inputs.sized import fitted
 from bnfold.verification.subgraphs.shapes import subgraph_shapes
 from tests.verification.graphs import model
@@ -155,3 +162,22 @@ def test_an_axis_of_size_1_may_be_as_long_as_those_beside_it() -> None:
     assert sizes_beside(shapes, [("x", 1)], {(6, 2), (9, 1), (1, 2)}) == [2, 6, 7]
     assert sizes_beside(shapes, [("x", 1), ("b", 0)], ()) == []
     assert sizes_beside(shapes, [("x", 0)], ()) == [5]
+
+
+def test_dynamic_sizes_of_one_input_are_exchanged_and_lengthened() -> None:
+    shapes = {"x": (1, 7, 6), "z": (6, 2)}
+    places = [[("x", 0)], [("x", 2), ("z", 0)], [("z", 1)]]
+    assert [*exchanged_sizes(shapes, places)] == [{"x": (6, 7, 1), "z": (1, 2)}]
+    first, second, *others = longer(shapes, places[1])
+    assert (first, second) == ({"x": (1, 7, 7), "z": (7, 2)}, {"x": (1, 7, 12), "z": (12, 2)})
+    assert [made["x"][2] for made in others] == [8, 9, 10, 11, 12]
+
+
+@pytest.mark.parametrize(("length", "is_open", "expected"), [(2, "L", True), (5, "L", False), (2, "2", False)])
+def test_a_computed_axis_that_is_broadcast_hides_numbers(length: int, is_open: str, expected: bool) -> None:
+    """One that is always broadcast hides none."""
+    body = f"(float[N,4,{is_open}] x, float[N,2,4] z) => (float[a,b,c] y) {{ v = Conv (x, k)  y = Sub (z, v) }}"
+    loaded = ir.load(model(body, {"k": np.ones((2, 4, 2))}))
+    at_sizes = fitted(loaded, {"x": (3, 4, length), "z": (3, 2, 4)})
+    assert at_sizes is not None
+    assert is_broadcast_inside(at_sizes, loaded) == expected

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bnfold import ir
-from bnfold.verification.inputs.sized import sized
+from bnfold.verification.inputs.sized import fitted, sized
 from tests.verification.graphs import model
 
 
@@ -35,3 +35,17 @@ def test_sizes_follow_from_numbers_that_are_computed() -> None:
     original = ir.load(model(FLATTENED, weights))
     assert sized(original, {"x": (2, 4, 1, 6)}).graph.values["y"].shape == (2, 6, 4)
     assert original.graph.nodes[-2].inputs[1] is original.graph.values["t"], "the model itself is as it was"
+
+
+def test_the_frames_of_a_signal_fit_what_reads_them() -> None:
+    """onnx's inference takes an STFT that does not say so for one of both sides."""
+    body = "(float[N,M] x) => (float[a,b,c] y) { f = STFT (x, step, window)  p = ReduceSumSquare <axes = [3]> (f)"
+    loaded = ir.load(
+        model(
+            f"{body}  q = Squeeze (p, last)  y = MatMul (q, bank) }}",
+            {"step": np.array(4), "window": np.ones(8, np.float32), "bank": np.ones((5, 3)), "last": np.array([3])},
+            opset=17,
+        )
+    )
+    assert fitted(loaded, {"x": (2, 40)}) is not None
+    assert fitted(loaded, {"x": (2, 7)}) is None

@@ -293,3 +293,11 @@ def test_sizes_that_the_model_never_makes_there_are_no_difference(
     head = "(float[2,5,4] x) => (float[A,B,C] y)"
     found = verdict(f"{UNKNOWN} {old}", f"{UNKNOWN} y = Neg (v)", depth=depth, head=head, more=constants).status
     assert found == status if status == "verified" else found != "verified"
+
+
+def test_what_agrees_further_back_and_is_never_finite_is_open() -> None:
+    """A Relu behind a Sigmoid is no difference, and a channel of NaN shows none."""
+    head, weights = "(float[3,4] x) => (float[3,4] y) { s = Sigmoid (x)", {"k": np.array([[1.0, np.nan, 2.0, 1.0]])}
+    before = ir.load(model(f"{head}  r = Relu (s)  z = Exp (r)  y = Mul (z, k) }}", weights))
+    after = ir.load(model(f"{head}  e = Exp (s)  y = Mul (e, k) }}", weights))
+    assert verify(before, after, runtime="none", depth="local").code is Code.NEVER_FINITE
