@@ -9,7 +9,7 @@ import pytest
 from bnfold import ir
 from bnfold.errors import Unsupported
 from bnfold.verification import Verdict, verify
-from bnfold.verification.coverage.record import same_place
+from bnfold.verification.coverage.record import Coverage, same_place
 from tests.verification.graphs import Depth, Weights, model, numbers
 
 DEPTHS: tuple[Depth, ...] = ("auto", "full", "local")
@@ -248,3 +248,15 @@ def test_a_graph_that_is_not_there() -> None:
     inner = next(graph for graph in whole.graphs() if "p" in graph.values)
     with pytest.raises(Unsupported, match="not there as it was"):
         same_place(part, inner.values["p"])
+
+
+@pytest.mark.parametrize("is_cut_short", [False, True])
+def test_what_there_was_no_time_to_look_for_is_not_said_to_be_hidden(
+    is_cut_short: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Coverage, "is_cut_short", property(lambda _: is_cut_short))
+    body = "(float[3,4] x) => (float[3,4] y) { y = Clip (x, low) }"
+    pair = [ir.load(model(body, {"low": np.array(low)})) for low in (-1e9, -2e9)]
+    verdict = verify(*pair, runtime="none", depth="local")
+    assert verdict.status == "unverified"
+    assert ("there was no time to find out" in verdict.reason) == is_cut_short

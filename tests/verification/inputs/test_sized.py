@@ -38,7 +38,7 @@ def test_sizes_follow_from_numbers_that_are_computed() -> None:
 
 
 def test_the_frames_of_a_signal_fit_what_reads_them() -> None:
-    """onnx's inference takes an STFT that does not say so for one of both sides."""
+    """Onnx's inference takes an STFT that does not say so for one of both sides."""
     body = "(float[N,M] x) => (float[a,b,c] y) { f = STFT (x, step, window)  p = ReduceSumSquare <axes = [3]> (f)"
     loaded = ir.load(
         model(

@@ -319,9 +319,10 @@ def test_the_one_batch_that_a_reshape_takes_is_found() -> None:
     assert [check(before, side, cut)[0].status for side in (after, wrong)] == ["verified", "failed"]
 
 
-def test_digits_that_the_original_loses_are_no_fault_of_the_rewritten_model() -> None:
+@pytest.mark.parametrize("dims", ["N,5,7", "4,5,M"])
+def test_digits_that_the_original_loses_are_no_fault_of_the_rewritten_model(dims: str) -> None:
     """A large shift that a mean takes out again."""
-    head = "(double[N,5,7] x) => (double[N,5,7] y) <double[1] shift = {1e6}, double[1] off = {1.000001}>"
+    head = f"(double[{dims}] x) => (double[{dims}] y) <double[1] shift = {{1e6}}, double[1] off = {{1.000001}}>"
     right = "m = ReduceMean (x)  y = Sub (x, m)"
     before = model(f"{head} {{ a = Add (x, shift)  m = ReduceMean (a)  y = Sub (a, m) }}", {})
     after, wrong = (
